@@ -194,6 +194,7 @@ class Studies:
         if isinstance(message, Resulted):
             if isinstance(message.outcome, WireError):
                 run.refused[named.chunk] = message.outcome
+                self._capacity.note_error(event.worker_uid, message.outcome)
         elif message.stored and message.summary.tasks == len(run.layout.get_tasks(named.chunk)):
             run.finish(named.chunk, message.summary, flight.size, study, get_time())
         else:
@@ -239,8 +240,7 @@ class Studies:
             await self._statuses.write(study, record_end(study, None, 0, ending, now))
             return 0.0
         await self._statuses.write_waiting(study, run, error)
-        left = get_seconds_until(now, [find_deadline(study)])
-        return STORE_RETRY_SECONDS if left is None else min(STORE_RETRY_SECONDS, left)
+        return get_seconds_until(now, [find_deadline(study), add_seconds(now, STORE_RETRY_SECONDS)])
 
     async def _reconcile_deleted(self, uid: str) -> None:
         """Stop the tasks of a study that was deleted, and delete its objects."""
@@ -286,9 +286,9 @@ class Studies:
         waits = "" if study.spec.suspend else await self._assign(study, run)
         await self._flights.send(study, run)
         due = await self._statuses.write_progress(study, run, waits)
-        now = get_time()
         looks = [due, LOOK_SECONDS if run.lost else self._flights.find_resend(run)]
-        looks.append(get_seconds_until(now, [find_deadline(study)]))
+        looks.append(self._capacity.find_pause_end() if run.count_open() else None)
+        looks.append(get_seconds_until(get_time(), [find_deadline(study)]))
         looks.append(None if run.idle_since is None else PATIENCE_SECONDS)
         return min((seconds for seconds in looks if seconds is not None), default=None)
 

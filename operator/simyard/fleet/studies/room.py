@@ -9,7 +9,7 @@ joins them when its state, its presence, or its number of chunks changes. It lea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from simyard.api import names
@@ -21,9 +21,12 @@ from simyard.fleet.registry import Registry, get_pool_uid, get_queue
 from simyard.fleet.studies.assigned import Assigned
 from simyard.plan.studies.assignment import choose_workers
 from simyard.plan.worker import is_ready
+from simyard_adapter.wire import ErrorReason, WireError
 
 RESERVED_SECONDS = 1.0
 """Time for which the set of reserved workers of a pool is used again. A pass over all workers of the pool finds it."""
+REFUSAL_SECONDS = 5.0
+"""Time for which a worker that has refused a chunk, because it is busy or drains, gets no chunk of any study."""
 LOOKS_PER_PLACE = 8
 """Number of workers that are compared for each place that ``parallelism`` leaves; the least loaded one is chosen."""
 
@@ -63,15 +66,28 @@ class Room:
 class Capacity:
     """The workers of all targets of studies, with the work that they have."""
 
-    def __init__(self, registry: Registry, presence: Presence) -> None:
+    def __init__(self, registry: Registry, presence: Presence, time: Callable[[], float] | None = None) -> None:
+        """Set up; ``time`` returns the seconds of a clock, by default those of the loop."""
         self._registry = registry
         self._presence = presence
-        self._time = asyncio.get_running_loop().time
+        self._time = time or asyncio.get_running_loop().time
+        self._paused: dict[str, float] = {}
         self._reserved: dict[str, tuple[float, frozenset[str]]] = {}
 
     def pool_changed(self, pool: WorkerPool) -> None:
         """Find the reserved workers of a pool again."""
         self._reserved.pop(pool.metadata.uid, None)
+
+    def note_error(self, worker_uid: str, error: WireError) -> None:
+        """Give a worker no chunks for a while if it has refused one; each try costs an object in the store."""
+        if error.reason in (ErrorReason.BUSY, ErrorReason.DRAINING):
+            self._paused[worker_uid] = self._time() + REFUSAL_SECONDS
+
+    def find_pause_end(self) -> float | None:
+        """Return the seconds until a worker that has refused a chunk may get one; None without such a worker."""
+        now = self._time()
+        self._paused = {uid: end for uid, end in self._paused.items() if end > now}
+        return min((end - now for end in self._paused.values()), default=None)
 
     def count_workers(self, study: Study) -> int:
         """Return the number of workers that can run tasks of a study."""
@@ -102,7 +118,7 @@ class Capacity:
             worker = self._registry.find_worker(uid)
             if worker is None or assigned.count(uid) >= per_worker or not self._takes_tasks(worker):
                 room.remove(uid)
-            elif not self._is_reserved(study, worker):
+            elif self._paused.get(uid, 0.0) <= self._time() and not self._is_reserved(study, worker):
                 yield uid
 
     def _takes_tasks(self, worker: Worker) -> bool:
