@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from simyard.api.optimisation import OptimisationStatus
 from simyard.files.keys import StudyKeys
 from simyard.files.objects import Objects
-from simyard.files.store import StoreError
+from simyard.files.store import MAX_TABLE_BYTES, StoreError
 from simyard.plan.studies.evaluations import Values
 
 
@@ -72,7 +72,7 @@ class GenerationStore:
         Raises:
             StoreError: the generation cannot be read.
         """
-        content = await self._store.get_object(keys.make_generation(number))
+        content = await self._store.get_object(keys.make_generation(number), MAX_TABLE_BYTES)
         try:
             return None if content is None else Generation.read(content)
         except ValueError as error:

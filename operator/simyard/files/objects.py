@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
-from simyard.files.store import StoredObject
+from simyard.files.store import MAX_ANSWER_BYTES, StoredObject
 
 
 class Objects(Protocol):
@@ -18,8 +18,8 @@ class Objects(Protocol):
     async def find_object(self, key: str) -> StoredObject | None:
         """Return an object, or None if there is none with the key."""
 
-    async def get_object(self, key: str) -> bytes | None:
-        """Return the content of an object, or None if there is none with the key."""
+    async def get_object(self, key: str, max_bytes: int = MAX_ANSWER_BYTES) -> bytes | None:
+        """Return the content of an object of at most ``max_bytes``, or None if there is none with the key."""
 
     def list_objects(self, prefix: str) -> AsyncIterator[StoredObject]:
         """Yield all objects whose keys begin with the prefix, in the order of their keys."""

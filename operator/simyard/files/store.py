@@ -28,7 +28,10 @@ from simyard.files.signature import sign_url
 REQUEST_SECONDS = 15.0
 _OWN_SECONDS = 300
 """Life of the signed URL of an own request; it allows for clocks that differ by minutes."""
-_MAX_ANSWER_BYTES = 4 * 1024 * 1024
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+"""The largest answer of a request that names no other limit."""
+MAX_TABLE_BYTES = 64 * 1024 * 1024
+"""The largest object of a study: rows of a chunk, or a generation."""
 MAX_PARALLEL = 16
 MAX_PAGE = 1000
 """The largest number of items in one answer of a list (S3)."""
@@ -128,13 +131,13 @@ class ObjectStore:
 
         return await self._request("find object", "HEAD", key, read, expected=(200, 404))
 
-    async def get_object(self, key: str) -> bytes | None:
-        """Return the content of a small object, or None if there is none with the key."""
+    async def get_object(self, key: str, max_bytes: int = MAX_ANSWER_BYTES) -> bytes | None:
+        """Return the content of an object of at most ``max_bytes``, or None if there is none with the key."""
 
         def read(answer: Answer) -> bytes | None:
             return answer.body if answer.status == 200 else None
 
-        return await self._request("get object", "GET", key, read, expected=(200, 404))
+        return await self._request("get object", "GET", key, read, expected=(200, 404), max_bytes=max_bytes)
 
     async def put_object(self, key: str, content: bytes = b"", headers: Mapping[str, str] | None = None) -> datetime:
         """Write a small object; its time of change is then now. Return the time of the answer by the store's clock.
@@ -303,6 +306,7 @@ class ObjectStore:
         *,
         expected: Sequence[int],
         content: bytes | None = None,
+        max_bytes: int = MAX_ANSWER_BYTES,
     ) -> T:
         """Send a request, and return what ``read`` reads from the answer; a ValueError of it becomes a StoreError."""
         try:
@@ -310,7 +314,7 @@ class ObjectStore:
                 raise StoreError(self._access.problem)
             async with self._slots:
                 with DURATION.labels(operation).time():
-                    answer = await self._send(method, key, query, headers, content)
+                    answer = await self._send(method, key, query, headers, content, max_bytes)
             if answer.status not in expected:
                 raise StoreError(f"the file store refused to {operation}: {answer.status} {answer.read_error()}")
             try:
@@ -331,6 +335,7 @@ class ObjectStore:
         query: Mapping[str, str] | None,
         headers: Mapping[str, str] | None,
         content: bytes | None,
+        max_bytes: int,
     ) -> Answer:
         assert self._session is not None, "enter the context first"
         url = sign_url(
@@ -344,19 +349,19 @@ class ObjectStore:
         )
         try:
             async with self._session.request(method, URL(url, encoded=True), headers=headers, data=content) as response:
-                body = await _read_body(response)
+                body = await _read_body(response, max_bytes)
                 return Answer(response.status, {name.lower(): text for name, text in response.headers.items()}, body)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             reason = str(error) or f"no answer within {REQUEST_SECONDS:g} s"
             raise StoreError(f"the file store at {self._access.endpoint} does not answer: {reason}") from None
 
 
-async def _read_body(response: aiohttp.ClientResponse) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     body = bytearray()
     async for block in response.content.iter_any():
         body += block
-        if len(body) > _MAX_ANSWER_BYTES:
-            raise StoreError(f"an answer of the file store has more than {_MAX_ANSWER_BYTES} bytes")
+        if len(body) > max_bytes:
+            raise StoreError(f"an answer of the file store has more than {max_bytes} bytes")
     return bytes(body)
 
 

@@ -5,21 +5,25 @@ The rows of a study are in the store and not in the Study, so the sweep reads th
 enough to be deleted. It reads only the rows of studies whose action returns files. The sweep then records a use of each
 file that it found, so that the next passes need not look for the file again.
 
-Workers write the rows, so their size is not trusted. If the rows of a namespace exceed :data:`MAX_SCANNED_BYTES`, all
-files count as named: nothing that a study needs is deleted, and other namespaces do not wait long.
+Workers write the rows, so their size is not trusted. If the rows of a namespace exceed :data:`MAX_SCANNED_BYTES`, or a
+part of them cannot be read, all files count as named: nothing that a study needs is deleted, and other namespaces do
+not wait long.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from simyard.files.keys import StudyKeys, StudyObject
-from simyard.files.store import ObjectStore
+from simyard.files.store import MAX_TABLE_BYTES, ObjectStore, StoreError
+
+log = logging.getLogger(__name__)
 
 MAX_SCANNED_BYTES = 2**30
 """The largest size of the rows of a namespace, unpacked, that one pass reads."""
@@ -43,14 +47,18 @@ class StudyRows:
 async def find_files_of_studies(
     store: ObjectStore, studies: Iterable[StudyKeys], wanted: set[str], max_bytes: int = MAX_SCANNED_BYTES
 ) -> set[str]:
-    """Return those of the wanted addresses that rows of the studies name; all if there are too many rows."""
+    """Return those of the wanted addresses that rows of the studies name; all if rows are too many or unreadable."""
     found: set[str] = set()
     left = max_bytes
     for keys in studies:
         async for part in store.list_objects(keys.make_prefix(StudyObject.PART)):
             if found == wanted:
                 return found
-            content = await store.get_object(part.key)
+            try:
+                content = await store.get_object(part.key, MAX_TABLE_BYTES)
+            except StoreError as error:
+                log.warning("files that %s may name are kept, because it cannot be read: %s", part.key, error)
+                return wanted
             named, size = await asyncio.to_thread(_scan, content or b"", left)
             found |= named & wanted
             left -= max(size, _PART_BYTES)

@@ -20,7 +20,7 @@ from simyard.api.names import NAMESPACES
 from simyard.api.study import Study
 from simyard.files.generations import GenerationStore
 from simyard.files.keys import StudyKeys
-from simyard.files.store import ObjectStore, StoreError
+from simyard.files.store import MAX_TABLE_BYTES, ObjectStore, StoreError
 from simyard.fleet.status_writes import write_status
 from simyard.fleet.work_queue import KeyQueue
 from simyard.guest.reading import RefusedError
@@ -137,7 +137,7 @@ class Optimisations:
     async def _read_part(self, study: Study, keys: StudyKeys, chunk: int) -> dict[int, TaskRow]:
         design = study.spec.design.optimise
         assert design is not None, "only studies with this design are reconciled"
-        content = await self._store.get_object(keys.make_part(chunk))
+        content = await self._store.get_object(keys.make_part(chunk), MAX_TABLE_BYTES)
         if content is None:
             raise StoreError(f"the rows of the chunk {chunk} are missing")
         try:

@@ -13,8 +13,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from files_cluster import RETENTION, Swept
 
+from simyard.files.generations import Generation, GenerationStore
 from simyard.files.keys import FileOrigin, StudyKeys, make_usage_key
 from simyard.files.quotas import NamespaceUsage, QuotaError
+from simyard.files.store import MAX_TABLE_BYTES
 from simyard.files.study_files import StudyRows, find_files_of_studies
 
 ADDRESS = f"sha256:{'0' * 64}"
@@ -69,6 +71,27 @@ async def test_rows_that_are_too_large_keep_all_files(swept: Swept) -> None:
     await put_rows(swept, study, 0, gzip.compress(bytes(2 * 2**20)))
     assert await find_files_of_studies(swept.world.store, keys, wanted, 2**20) == wanted
     assert await find_files_of_studies(swept.world.store, keys, wanted, 2**22) == set()
+
+
+async def test_large_rows_are_read(swept: Swept) -> None:
+    study, address = str(uuid.uuid4()), f"sha256:{os.urandom(32).hex()}"
+    await put_rows(swept, study, 0, gzip.compress(os.urandom(5 * 2**20) + address.encode()))
+    keys = [StudyKeys(swept.uid, study)]
+    assert await find_files_of_studies(swept.world.store, keys, {address, "other"}) == {address}
+
+
+async def test_a_large_generation_is_read(swept: Swept) -> None:
+    keys, generations = StudyKeys(swept.uid, str(uuid.uuid4())), GenerationStore(swept.world.store)
+    points = [[0.123456789] * 1000] * 500
+    await generations.create(keys, 0, Generation(points))
+    assert await generations.read(keys, 0) == Generation(points)
+
+
+async def test_rows_that_cannot_be_read_keep_all_files(swept: Swept) -> None:
+    study = str(uuid.uuid4())
+    await put_rows(swept, study, 0, bytes(MAX_TABLE_BYTES + 1))
+    wanted = {"a", "b"}
+    assert await find_files_of_studies(swept.world.store, [StudyKeys(swept.uid, study)], wanted) == wanted
 
 
 @pytest.mark.parametrize(

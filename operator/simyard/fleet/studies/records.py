@@ -15,7 +15,7 @@ from simyard.api import names
 from simyard.api.base import Json, Metadata
 from simyard.api.study_record import StudyRecord
 from simyard.files.keys import StudyKeys, StudyObject
-from simyard.files.store import StoredObject, StoreError
+from simyard.files.store import MAX_ANSWER_BYTES, StoredObject, StoreError
 from simyard.files.studies import SUMMARY
 from simyard_sites.kubernetes.client import KubeClient, build_path
 from simyard_sites.kubernetes.errors import AlreadyExistsError, ApiError, NotFoundError
@@ -62,8 +62,8 @@ class StudyRecords:
         record = await self._find(key)
         return None if record is None else _describe(key, record)
 
-    async def get_object(self, key: str) -> bytes | None:
-        """Return the content of the record of a key; None if there is none."""
+    async def get_object(self, key: str, max_bytes: int = MAX_ANSWER_BYTES) -> bytes | None:
+        """Return the content of the record of a key, which is always small; None if there is none."""
         record = await self._find(key)
         return None if record is None else base64.b64decode(record.spec.content)
 
