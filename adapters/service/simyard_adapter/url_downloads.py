@@ -14,7 +14,7 @@ import http.client
 import re
 import ssl
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, Mapping
+from typing import BinaryIO, Callable, Iterator, Mapping, Optional
 from urllib.parse import urljoin
 
 from simyard_adapter.digests import Digester, FileDigest
@@ -24,6 +24,7 @@ from simyard_adapter.transfers import RETRYABLE, LostError, TransferError, Trans
 MAX_REDIRECTIONS = 5
 _REDIRECTIONS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "simyard-adapter"}
+_RANGE = re.compile(r"bytes (\d+)-\d+/(?:(\d+)|\*)")
 _STRONG_TAG = re.compile(r'"[!#-~]*"')
 
 
@@ -42,6 +43,7 @@ class UrlDownload:
         self._max_bytes = max_bytes
         self._digester = Digester()
         self._received = 0
+        self._total: Optional[int] = None
         self._farthest = 0
         self._tag = ""
 
@@ -78,13 +80,14 @@ class UrlDownload:
                     self._received += len(block)
                     self._farthest = max(self._farthest, self._received)
                     on_bytes(len(block))
+                if self._total is not None and self._received != self._total:
+                    raise LostError(f"the server sent {self._received} of {self._total} bytes")
         except ssl.SSLCertVerificationError as error:
             raise TransferError(f"{describe_url(self._url)}: the certificate is not valid: {error}") from None
 
     def _begin(self, file: BinaryIO, response: http.client.HTTPResponse) -> None:
         """Continue the file if the server does so, or begin it again."""
-        begins = response.headers.get("Content-Range", "").startswith(f"bytes {self._received}-")
-        if response.status == http.client.PARTIAL_CONTENT and self._received and begins:
+        if response.status == http.client.PARTIAL_CONTENT and self._received and self._continues(response):
             return
         if response.status != http.client.OK:
             self._tag = ""
@@ -95,9 +98,19 @@ class UrlDownload:
             raise TooLargeError(f"has {response.length} bytes, at most {self._max_bytes} are accepted")
         tag = response.headers.get("ETag", "")
         self._tag = tag if _STRONG_TAG.fullmatch(tag) else ""
-        self._digester, self._received = Digester(), 0
+        self._digester, self._received, self._total = Digester(), 0, response.length
         file.seek(0)
         file.truncate()
+
+    def _continues(self, response: http.client.HTTPResponse) -> bool:
+        """Return whether a part of the content begins where the file ends, and the size of all of it is known."""
+        found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        if found is None or int(found[1]) != self._received:
+            return False
+        total = int(found[2]) if found[2] else self._total
+        if self._total is None:
+            self._total = total
+        return total is not None and total == self._total
 
     @contextlib.contextmanager
     def _open(self, headers: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:

@@ -240,6 +240,25 @@ async def test_a_download_survives_20_cut_connections(site: Site, tmp_path: Path
     assert len(site.asked) == 21
 
 
+async def test_parts_that_are_shorter_than_requested_are_continued(site: Site, tmp_path: Path) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked = handler.headers.get("Range")
+        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0
+        part = CONTENT[start : start + 20_000]
+        handler.send_response(206 if asked else 200)
+        handler.send_header("ETag", '"v1"')
+        handler.send_header("Content-Length", str(len(part) if asked else len(CONTENT)))
+        handler.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(CONTENT)}")
+        handler.end_headers()
+        handler.wfile.write(part)
+
+    site.answers["/meshes/deck.inp"] = answer
+    transfers = Transfers(sleep=lambda _: None)
+    download = UrlDownload(transfers, f"{site.url}/meshes/deck.inp", site.allowed, MAX_BYTES)
+    await asyncio.to_thread(download.run, tmp_path / "deck", lambda _: None)
+    assert (tmp_path / "deck").read_bytes() == CONTENT
+
+
 async def test_a_content_that_changes_during_its_download_is_not_mixed(site: Site, tmp_path: Path) -> None:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         old = len(site.asked) == 1
