@@ -6,7 +6,8 @@ The platform team lists prefixes, such as ``https://data.example.com/meshes/``. 
 the port of a prefix, and its path is the path of the prefix or lies below it. The control plane checks a URL when an
 action is created. It sends the prefixes with the action, and the worker checks the URL and each redirection again. A
 path is compared after its escapes are decoded, because a server may decode them as well. A server may decode twice, so
-no path has an escaped percent sign (``%25``).
+no path has an escaped percent sign (``%25``) or
+another kind of escape (``%u002e``). Some servers ignore a semicolon and the text after it (``..;a``), or spaces.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ MAX_PREFIXES = 100
 SETTING = "files.urls"
 """The value of the chart with the prefixes."""
 _PRINTABLE = re.compile(r"[!-~]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _Place = tuple[str, int, str]
 """Host, port, and decoded path of a URL."""
 
@@ -84,8 +86,10 @@ def find_url_problem(url: str) -> str:
         return "must be a URL that begins with https:// and has no spaces"
     if "@" in urlsplit(url).netloc or "#" in url or "\\" in url:
         return "must have no user, no password, no fragment and no backslash"
-    if "%25" in url.partition("?")[0] or any(part in (".", "..") for part in re.split(r"[/\\]", place[2])):
-        return "must have no parts . or .. and no %25 in its path"
+    if not place[1]:
+        return "must have a port of 1 to 65535"
+    if "%" in place[2] or _CONTROL.search(place[2]) or any(map(_is_dots, re.split(r"[/\\]", place[2]))):
+        return "must have no parts . or .. and no control characters, %u or %25 in its path"
     return ""
 
 
@@ -96,7 +100,11 @@ def describe_url(url: str) -> str:
 
 def _split(url: str) -> _Place:
     parts = urlsplit(url)
-    return parts.hostname or "", parts.port or 443, unquote(parts.path) or "/"
+    return parts.hostname or "", 443 if parts.port is None else parts.port, unquote(parts.path) or "/"
+
+
+def _is_dots(part: str) -> bool:
+    return part.partition(";")[0].strip() in (".", "..")
 
 
 def _is_below(place: _Place, prefix: _Place) -> bool:
