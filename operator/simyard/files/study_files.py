@@ -32,7 +32,7 @@ _PART_BYTES = 64 * 1024
 _INPUT_BYTES, _BLOCK_BYTES = 64 * 1024, 2**20
 _ADDRESS = re.compile(rb"sha256(?:-64m)?:[0-9a-f]{64}")
 _OVERLAP_BYTES = 80
-"""A number above the length of an address, which may lie in two blocks."""
+"""A number above the length of an address, which may lie in several blocks."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -59,22 +59,22 @@ async def find_files_of_studies(
             except StoreError as error:
                 log.warning("files that %s may name are kept, because it cannot be read: %s", part.key, error)
                 return wanted
-            named, size = await asyncio.to_thread(_scan, content or b"", left)
-            found |= named & wanted
+            named, size = await asyncio.to_thread(_scan, content or b"", left, wanted)
+            found |= named
             left -= max(size, _PART_BYTES)
             if left <= 0:
                 return wanted
     return found
 
 
-def _scan(packed: bytes, max_bytes: int) -> tuple[set[str], int]:
-    """Return the addresses in a compressed table, and the number of bytes that were unpacked."""
+def _scan(packed: bytes, max_bytes: int, wanted: set[str]) -> tuple[set[str], int]:
+    """Return the wanted addresses in a compressed table, and the number of bytes that were unpacked."""
     found: set[str] = set()
     size, end = 0, b""
     for block in _unpack(packed):
         size += len(block)
-        found.update(match.decode() for match in _ADDRESS.findall(end + block))
-        end = block[-_OVERLAP_BYTES:]
+        found.update(wanted.intersection(match.decode() for match in _ADDRESS.findall(end + block)))
+        end = (end + block)[-_OVERLAP_BYTES:]
         if size >= max_bytes:
             break
     return found, size

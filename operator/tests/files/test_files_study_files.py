@@ -7,6 +7,7 @@ import io
 import json
 import os
 import uuid
+import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -71,6 +72,17 @@ async def test_rows_that_are_too_large_keep_all_files(swept: Swept) -> None:
     await put_rows(swept, study, 0, gzip.compress(bytes(2 * 2**20)))
     assert await find_files_of_studies(swept.world.store, keys, wanted, 2**20) == wanted
     assert await find_files_of_studies(swept.world.store, keys, wanted, 2**22) == set()
+
+
+async def test_an_address_in_three_blocks_is_found(swept: Swept) -> None:
+    study, address = str(uuid.uuid4()), f"sha256:{os.urandom(32).hex()}"
+    packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    content = packer.compress(b" " * (2**20 - 20) + address[:40].encode()) + packer.flush(zlib.Z_SYNC_FLUSH)
+    content += b"\x00\x00\x00\xff\xff" * 2**14  # empty blocks: the rest is in another block of the input
+    content += packer.compress(address[40:].encode()) + packer.flush()
+    await put_rows(swept, study, 0, content)
+    keys = [StudyKeys(swept.uid, study)]
+    assert await find_files_of_studies(swept.world.store, keys, {address, "other"}) == {address}
 
 
 async def test_large_rows_are_read(swept: Swept) -> None:
