@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simyard_adapter.file_urls import AllowedUrls
+from simyard_adapter.file_urls import AllowedUrls, describe_url
 
 ALLOWED = AllowedUrls(("https://data.example.com/meshes/", "https://one.example:8443/decks/spring.inp"))
 
@@ -63,6 +63,20 @@ def test_urls_at_and_below_a_prefix_are_allowed(url: str) -> None:
 )
 def test_other_urls_are_refused_with_the_reason(url: str, problem: str) -> None:
     assert problem in ALLOWED.find_problem(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("https://user:secret@a.example/b?secret#secret", "https://a.example/b"),
+        ("https://user:se@cret@a.example/b#secret", "https://a.example/b"),
+        ("https:user:secret@a.example/b", "https:a.example/b"),
+        ("//user:secret@a.example/b", "//a.example/b"),
+        ("https://a.example:8443/b@c", "https://a.example:8443/b@c"),
+    ],
+)
+def test_the_description_of_a_url_has_no_secret(url: str, text: str) -> None:
+    assert describe_url(url) == text
 
 
 def test_without_prefixes_no_url_is_allowed_and_the_setting_is_named() -> None:

@@ -23,6 +23,7 @@ SETTING = "files.urls"
 """The value of the chart with the prefixes."""
 _PRINTABLE = re.compile(r"[!-~]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_USER = re.compile(r"^((?:[^/:@]*:)?(?://)?)[^/]*@")
 _Place = tuple[str, int, str]
 """Host, port, and decoded path of a URL."""
 
@@ -94,8 +95,8 @@ def find_url_problem(url: str) -> str:
 
 
 def describe_url(url: str) -> str:
-    """Return a URL without its query, which may contain a secret."""
-    return url.partition("?")[0][:200]
+    """Return a URL without its user, password, query and fragment, which may contain a secret."""
+    return _USER.sub(r"\1", re.split(r"[?#]", url, maxsplit=1)[0])[:200]
 
 
 def _split(url: str) -> _Place:
