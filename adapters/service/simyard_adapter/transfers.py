@@ -135,7 +135,7 @@ class Transfers:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Set up; ``ca_certificate`` (PEM) signed the store's certificate, None means the system's authorities."""
-        self._context = ssl.create_default_context(cadata=ca_certificate) if ca_certificate else None
+        self._context = ssl.create_default_context(cadata=ca_certificate or None)
         self._stall_seconds = stall_seconds
         self._socket_seconds = socket_seconds
         self._stopped = threading.Event()
@@ -315,7 +315,8 @@ class Transfers:
         """Send a request and return the response; the connection is closed at the end of the block."""
         timeout = self._socket_seconds + parts_to_join * PART_SECONDS
         parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
+        default = 443 if parts.scheme == "https" else 80  # without a port, http.client reads one from an IPv6 address
+        host, port = parts.hostname or "", default if parts.port is None else parts.port
         connection: http.client.HTTPConnection
         if parts.scheme == "https":
             connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=self._context)

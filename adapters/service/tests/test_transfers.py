@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Downloads from a store that is away for a long time, and transfers that are stopped."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,3 +83,19 @@ def test_a_stopped_transfer_does_not_wait_for_the_next_attempt(store: SmallStore
     request = SignedRequest.from_json(store.sign_download(store.add(b"content")))
     with pytest.raises(StoppedError):
         transfers.download(lambda: request, tmp_path / "file", "sha256:0", ignore)
+
+
+@pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
+def test_an_ipv6_address_without_a_port_gets_the_default_port(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, port: int
+) -> None:
+    asked: list[object] = []
+
+    def refuse(address: object, *_: object) -> None:
+        asked.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(ConnectionRefusedError), Transfers().exchange("GET", f"{scheme}://[2001:db8::1]/a", {}, None):
+        pass
+    assert asked == [("2001:db8::1", port)]

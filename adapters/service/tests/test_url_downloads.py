@@ -18,7 +18,7 @@ from simyard_adapter.declarations import Action, ActionMode, Interface
 from simyard_adapter.errors import ActionCancelledError, FileTransferError, ParameterError
 from simyard_adapter.file_urls import AllowedUrls
 from simyard_adapter.invocations import ActionRequest, RefusedError
-from simyard_adapter.transfers import StalledError, Transfers
+from simyard_adapter.transfers import StalledError, TransferError, Transfers
 from simyard_adapter.url_downloads import UrlDownload
 from simyard_adapter.worker_files import WorkerFiles
 from simyard_dev.certificates import CertificateAuthority
@@ -214,6 +214,16 @@ async def test_a_server_with_an_unknown_certificate_gets_no_request(
     with pytest.raises(FileTransferError, match=r"the certificate is not valid"):
         await worker.act(site.allowed, deck={"url": f"{site.url}/meshes/deck.inp"})
     assert not site.asked
+
+
+def test_a_changed_default_of_the_program_does_not_skip_the_check_of_the_certificate(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    monkeypatch.setattr(ssl, "_create_default_https_context", ssl._create_unverified_context)
+    download = UrlDownload(Transfers(), f"{site.url}/meshes/deck.inp", site.allowed, MAX_BYTES)
+    with pytest.raises(TransferError, match=r"the certificate is not valid"):
+        download.run(tmp_path / "deck", lambda _: None)
 
 
 @pytest.mark.parametrize("tag", ['"v1"', 'W/"v1"', ""])
