@@ -172,8 +172,8 @@ class WorkerFiles:
     ) -> Path:
         """Return the path of a file that was at a URL; the log of the action gets its address and size."""
         partial = await _use_disk(field, self._cache.choose_path, f".{uuid.uuid4().hex}.part")
-        transfers = Transfers()
-        download = UrlDownload(transfers, reference.url, urls, declared.max_bytes or MAX_FILE_BYTES)
+        transfers, sizes = Transfers(), (declared.max_bytes, reference.size, MAX_FILE_BYTES)
+        download = UrlDownload(transfers, reference.url, urls, min(size for size in sizes if size is not None))
 
         def run() -> FileDigest:
             with context.stopping(transfers.stop):

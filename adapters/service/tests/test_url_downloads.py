@@ -194,8 +194,11 @@ async def test_a_content_above_the_limit_fails_before_all_of_it_arrives(
 
 
 async def test_a_size_that_the_user_named_is_compared(site: Site, worker: Worker) -> None:
-    with pytest.raises(ParameterError, match=rf"has {len(CONTENT)} bytes, and not 3"):
+    with pytest.raises(ParameterError, match=rf"has {len(CONTENT)} bytes, at most 3 are accepted"):
         await worker.act(site.allowed, deck={"url": f"{site.url}/meshes/deck.inp", "bytes": 3})
+    size = len(CONTENT) + 1
+    with pytest.raises(ParameterError, match=rf"has {len(CONTENT)} bytes, and not {size}"):
+        await worker.act(site.allowed, deck={"url": f"{site.url}/meshes/deck.inp", "bytes": size})
 
 
 async def test_a_missing_file_fails_at_once_without_the_secret_of_its_url(site: Site, worker: Worker) -> None:
