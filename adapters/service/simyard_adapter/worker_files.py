@@ -6,8 +6,7 @@ The worker moves the bytes straight between its disk and the file store, with si
 finished computation is not lost with the store. A file at a URL comes from a server of other people
 (:mod:`simyard_adapter.url_downloads`): a server that does not answer fails the action.
 
-A transfer runs in a thread, which ends soon after its action was stopped. Every error of the disk fails the action with
-the name of the parameter or result.
+A transfer runs in a thread. Every error of the disk fails the action with the name of the parameter or result.
 """
 
 from __future__ import annotations
