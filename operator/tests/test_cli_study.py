@@ -11,8 +11,11 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
+from simyard.api.simulation_service import DeclaredValue
 from simyard.api.study import Study
+from simyard.cli.kubectl import Kubectl
 from simyard.cli.output import Failure
+from simyard.cli.study.create import read_parameters
 from simyard.cli.study.picture import Labels, choose_columns, draw_study
 from simyard.cli.study.ranges import RangeError, format_axis, parse_axis, parse_decimal, read_points, read_workers
 from simyard.cli.study.search import SearchOptions, add_generations
@@ -61,6 +64,12 @@ def test_other_texts_are_one_fixed_value(text: str, kind: str) -> None:
 def test_a_number_that_is_no_list_and_no_range_is_refused(text: str) -> None:
     with pytest.raises(RangeError, match="write VALUE"):
         parse_axis("x", text, "number")
+
+
+def test_a_parameter_that_the_action_does_not_have_is_refused_with_those_that_it_has() -> None:
+    declared = [DeclaredValue(name="length", type="number"), DeclaredValue(name="load", type="number")]
+    with pytest.raises(click.BadParameter, match="no parameter lenght; it has: length, load"):
+        read_parameters(Kubectl(), ["lenght=1,2"], declared)
 
 
 @pytest.mark.parametrize("text", ["500:3450:50", "1:1000:x4:log", "1:9:log", "10,20"])

@@ -37,7 +37,7 @@ _PLURALS = {"Worker": "workers", "WorkerPool": "workerpools", "SimulationService
 
 
 class ServiceAction:
-    """One stored call.
+    """A stored call.
 
     Attributes:
         name: The name of the object.

@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Problem:
-    """One refused value: ``field`` is its path, such as ``parameters.length``."""
+    """A refused value; ``field`` is its path, such as ``parameters.length``."""
 
     field: str
     message: str

@@ -43,7 +43,7 @@ class PoolNotReadyError(SimyardError):
 
 
 class Worker(Target):
-    """One running instance of a service."""
+    """A running instance of a service."""
 
     plural = WORKERS
 

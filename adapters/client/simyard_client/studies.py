@@ -62,7 +62,7 @@ class Range:
 
 
 class Study:
-    """One study.
+    """A study.
 
     Attributes:
         name: The name of the object.

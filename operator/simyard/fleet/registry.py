@@ -199,6 +199,12 @@ class Registry:
         """Return the Worker with a uid, if it is in the cache."""
         return next(iter(self.workers.list_by("uid", uid)), None)
 
+    def may_run(self, worker_uid: str, study: Study) -> bool:
+        """Return true unless a Worker in the cache does not belong to the target of a study."""
+        worker, target = self.find_worker(worker_uid), study.spec.target
+        key = format_target_key(target.kind, study.metadata.namespace, target.name)
+        return worker is None or key in list_target_keys(worker)
+
     def find_action(self, uid: str) -> QueuedAction | None:
         """Return the ServiceAction with a uid, if it is in the cache."""
         return next(iter(self.actions.list_by("uid", uid)), None)

@@ -60,7 +60,7 @@ UNCONFIRMED = Counter("simyard_occi_replicas_late_total", "Replicas that did not
 
 @dataclass(slots=True)
 class _Replica:
-    """Another replica. It is ``late`` if it did not confirm a write in time and has sent no message since then."""
+    """A replica of this frontend that is ``late`` if it did not confirm a write in time and has sent nothing since."""
 
     queue: str
     late: bool = False

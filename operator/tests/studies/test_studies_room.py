@@ -45,3 +45,13 @@ async def test_a_worker_that_refuses_a_chunk_gets_none_of_any_study_for_a_while(
     now += REFUSAL_SECONDS
     assert [choose("refused"), choose("other")] == [["w-uid"], ["w-uid"]]
     assert capacity.find_pause_end() is None
+
+
+async def test_only_workers_of_the_target_may_run_a_study() -> None:
+    registry = Registry(cast(Any, None))
+    for name in ("w", "other"):
+        registry.workers.learn(make(name, spec={"serviceRef": {"name": "service"}, "site": "site"}))
+    design = {"grid": {"axes": [{"name": "x", "values": [1]}]}}
+    spec = {"target": {"kind": "Worker", "name": "w"}, "action": "solve", "design": design}
+    study = Study.model_validate(make("study", spec=spec))
+    assert [registry.may_run(f"{name}-uid", study) for name in ("w", "other")] == [True, False]

@@ -12,11 +12,12 @@ from simyard.api.study import Study
 from simyard.fleet.studies.assigned import Assigned
 from simyard.fleet.studies.prices import Prices
 from simyard.fleet.studies.runs import Run
-from simyard.fleet.studies.statuses import StudyStatuses
+from simyard.fleet.studies.statuses import StudyStatuses, make_final_status
 from simyard.guest.chunks import ChunkSummary
 from simyard.plan.studies.designs import Table
 from simyard.plan.studies.layout import Layout
 from simyard.plan.studies.progress import Progress
+from simyard.plan.studies.study import Ending
 from simyard_adapter.declarations import Action
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -60,3 +61,9 @@ async def test_the_status_of_each_of_many_studies_is_written_again_and_again() -
     assert len(written) == STUDIES
     assert min(written.values()) >= 10
     assert sum(written.values()) <= 20 * (120 * PASS_SECONDS + 1)
+
+
+def test_the_last_status_says_that_rows_name_files_even_if_no_progress_was_written() -> None:
+    run = make_run()
+    run.action = Action.from_json({"name": "solve", "result": [{"name": "mesh", "type": "file"}]})
+    assert make_final_status(make_study("short"), run, Ending("Succeeded", "", complete=True)).rows_name_files

@@ -85,7 +85,7 @@ def create(
     --minimise or --maximise begins: it chooses points by the results of earlier points.
     """
     declared = _find_parameters(kubectl, target, action)
-    fixed, axes = _read_parameters(kubectl, parameters, declared)
+    fixed, axes = read_parameters(kubectl, parameters, declared)
     spec: Json = {
         "target": {"kind": target.resource.kind, "name": target.name},
         "action": action,
@@ -118,7 +118,7 @@ def clone(kubectl: Kubectl, name: str, copy: str, parameters: tuple[str, ...], w
     """Create the study NEW with the settings of the study NAME; -p changes single parameters."""
     spec = _read_spec(kubectl, name)
     target = TargetType().convert(f"{spec['target']['kind'].lower()}/{spec['target']['name']}", None, None)
-    fixed, axes = _read_parameters(kubectl, parameters, _find_parameters(kubectl, target, spec["action"]))
+    fixed, axes = read_parameters(kubectl, parameters, _find_parameters(kubectl, target, spec["action"]))
     kept = {key: value for key, value in spec.get("parameters", {}).items() if key not in {it["name"] for it in axes}}
     spec["parameters"] = {**kept, **fixed}
     kind, design = next(iter(spec["design"].items()))
@@ -192,7 +192,7 @@ def _find_parameters(kubectl: Kubectl, target: Target, action: str) -> Sequence[
     raise Failure(f"the service does not declare the action {action}; it declares: {names}")
 
 
-def _read_parameters(
+def read_parameters(
     kubectl: Kubectl, texts: Iterable[str], declared: Iterable[DeclaredValue]
 ) -> tuple[Json, list[Json]]:
     """Return the fixed parameters and the axes; files of fixed parameters are uploaded."""
@@ -205,7 +205,10 @@ def _read_parameters(
             raise click.BadParameter(f"{text!r} has no =: write NAME=VALUES", param_hint="--parameter")
         if name in fixed or any(axis["name"] == name for axis in axes):
             raise click.BadParameter(f"{name} is given twice: write a list, {name}=A,B", param_hint="--parameter")
-        kind = kinds.get(name, "")
+        if name not in kinds:
+            names = ", ".join(kinds) or "none"
+            raise click.BadParameter(f"the action has no parameter {name}; it has: {names}", param_hint="--parameter")
+        kind = kinds[name]
         try:
             axis = parse_axis(name, value, kind)
             if axis is not None:

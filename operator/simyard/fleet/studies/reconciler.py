@@ -33,7 +33,7 @@ from simyard.fleet.studies.prices import Prices
 from simyard.fleet.studies.records import StudyRecords
 from simyard.fleet.studies.room import Capacity
 from simyard.fleet.studies.runs import Run, load_run
-from simyard.fleet.studies.statuses import StudyStatuses, make_status
+from simyard.fleet.studies.statuses import StudyStatuses, make_final_status, make_status
 from simyard.fleet.studies.tables import load_table
 from simyard.fleet.work_queue import KeyQueue
 from simyard.guest.messages import Begun, ChunkEnded, Resulted
@@ -179,7 +179,7 @@ class Studies:
             return None
         named = parse_chunk_id(message.invocation)
         study = None if named is None else self._registry.find_study(named.study_uid)
-        if named is None or study is None:
+        if named is None or study is None or not self._registry.may_run(event.worker_uid, study):
             return None
         run = self._runs.get(named.study_uid)
         flight = None if run is None else run.assigned.find(named.chunk)
@@ -358,7 +358,7 @@ class Studies:
                 run.cancelled_at = self._time()
             if self._time() - run.cancelled_at < CONFIRM_SECONDS:
                 return LOOK_SECONDS
-        await self._statuses.write(study, record_end(study, run.progress, run.layout.tasks, ending, get_time()))
+        await self._statuses.write(study, make_final_status(study, run, ending))
         return 0.0
 
     def _choose_length(self, study: Study, run: Run) -> int | None:

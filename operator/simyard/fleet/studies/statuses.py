@@ -12,7 +12,7 @@ from simyard.fleet.studies.runs import Run
 from simyard.fleet.work_queue import RateLimit
 from simyard.plan.studies.designs import Searched
 from simyard.plan.studies.layout import ChunkSet
-from simyard.plan.studies.study import record_progress, record_waiting
+from simyard.plan.studies.study import Ending, record_end, record_progress, record_waiting
 from simyard_sites.kubernetes.errors import ConflictError
 
 SPACING_SECONDS = 2.0
@@ -28,6 +28,15 @@ def make_status(study: Study, run: Run, length: int | None, waits: str) -> Study
     status = record_progress(
         study, run.progress, run.layout.tasks, length, running, get_time(), waits=waits, blocked=run.blocked
     )
+    return _with_files(status, run)
+
+
+def make_final_status(study: Study, run: Run, ending: Ending) -> StudyStatus:
+    """Return the status of a study that has ended, whether or not its progress was written before."""
+    return _with_files(record_end(study, run.progress, run.layout.tasks, ending, get_time()), run)
+
+
+def _with_files(status: StudyStatus, run: Run) -> StudyStatus:
     return status.model_copy(update={"rows_name_files": any(item.holds_files for item in run.action.result)})
 
 
